@@ -97,12 +97,10 @@ impl ChunkDecoder {
     pub fn push(&mut self, mut piece: &[u8], decoded: &mut Vec<u8>) -> Result<(), ChunkedError> {
         while !piece.is_empty() {
             match std::mem::replace(&mut self.state, State::Failed) {
-                State::Size => {
-                    self.state = State::Size;
-                    if let Some(line) = self.take_line(&mut piece, SIZE_LINE_BYTES_MAX)? {
-                        self.open_chunk(&line)?;
-                    }
-                }
+                State::Size => match self.take_line(&mut piece, SIZE_LINE_BYTES_MAX)? {
+                    Some(line) => self.open_chunk(&line)?,
+                    None => self.state = State::Size,
+                },
                 State::Data { mut chunk, left } => {
                     let count = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
                     let (data, rest) = piece.split_at(count);
@@ -127,10 +125,13 @@ impl ChunkDecoder {
                     Err(_) => return Err(ChunkedError::Malformed("a chunk is longer than its size")),
                 },
                 State::Trailer => {
-                    self.state = State::Trailer;
-                    if let Some(line) = self.take_line(&mut piece, TRAILER_LINE_BYTES_MAX)? {
+                    let line = self.take_line(&mut piece, TRAILER_LINE_BYTES_MAX)?;
+                    // An empty line is the end.
+                    let is_end = line.as_ref().is_some_and(String::is_empty);
+                    if let Some(line) = line.filter(|_| !is_end) {
                         self.take_trailer(&line)?;
                     }
+                    self.state = if is_end { State::Done } else { State::Trailer };
                 }
                 State::Done => return Err(ChunkedError::Malformed("there are bytes after its end")),
                 State::Failed => return Err(ChunkedError::Malformed("an earlier piece was")),
@@ -201,12 +202,8 @@ impl ChunkDecoder {
         signatures.check_chunk(sha256.finish().as_ref(), &signature)
     }
 
-    /// A line of the trailer. An empty one is the end.
+    /// A line of the trailer.
     fn take_trailer(&mut self, line: &str) -> Result<(), ChunkedError> {
-        if line.is_empty() {
-            self.state = State::Done;
-            return Ok(());
-        }
         let (name, value) = line.split_once(':').ok_or(ChunkedError::Trailer("a line has no colon"))?;
         let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
         if self.trailer_checked {
@@ -231,5 +228,23 @@ impl ChunkDecoder {
             self.trailer_lines.push_str(part);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_taken_after_what_was_refused() {
+        for (refused, next) in [("x\r\n", "1\r\na\r\n0\r\n\r\n"), ("1\r\na\r\n0\r\nno colon\r\n", "\r\n")] {
+            let head =
+                ChunkedHead { decoded_length: 1, chunks_signed: false, trailer: None, trailer_signed: false };
+            let mut decoder = ChunkDecoder::unverified(head);
+            let mut bytes = Vec::new();
+            assert!(decoder.push(refused.as_bytes(), &mut bytes).is_err(), "{refused:?}");
+            assert!(decoder.push(next.as_bytes(), &mut bytes).is_err(), "{next:?}");
+            assert!(decoder.finish().is_err(), "{refused:?}");
+        }
     }
 }
