@@ -1,7 +1,8 @@
 //! A writer of XML for answers: elements with text, nothing else. What is written can only be well formed.
 //!
 //! Carriage returns and other control characters are written as references, as AWS does: a parser would turn a bare
-//! carriage return into a line feed, and a message would come back with another MD5 sum.
+//! carriage return into a line feed, and a message would come back with another MD5 sum. What XML has no form of at all is
+//! written as U+FFFD.
 
 use std::fmt::Write as _;
 
@@ -55,9 +56,11 @@ fn escape(out: &mut String, text: &str) {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\t' | '\n' => out.push(character),
-            '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{2028}' | '\u{fffe}' | '\u{ffff}' => {
+            '\r' | '\x7f'..='\u{9f}' | '\u{2028}' => {
                 let _ = write!(out, "&#x{:x};", u32::from(character));
             }
+            // Not even a reference may name these.
+            '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             _ => out.push(character),
         }
     }
@@ -72,7 +75,7 @@ mod tests {
         for (text, expected) in [
             ("a<b>&\"'", "a&lt;b&gt;&amp;&quot;'"),
             ("one\r\n\ttwo", "one&#xd;\n\ttwo"),
-            ("\u{1}\u{7f}\u{85}", "&#x1;&#x7f;&#x85;"),
+            ("\u{1}\u{7f}\u{85}\u{ffff}", "\u{fffd}&#x7f;&#x85;\u{fffd}"),
             ("é🦀]]>", "é🦀]]&gt;"),
         ] {
             let mut out = String::new();
