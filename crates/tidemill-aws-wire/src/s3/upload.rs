@@ -35,6 +35,14 @@ pub fn read_uploaded_parts(body: &[u8]) -> Result<Vec<UploadedPart>, S3Fault> {
                 if path.len() == 1 && path[0] != "CompleteMultipartUpload" || path.len() > 3 {
                     return Err(malformed());
                 }
+                let is_twice = match path.last().map(String::as_str) {
+                    Some("PartNumber") => !number.is_empty(),
+                    Some("ETag") => !etag.is_empty(),
+                    _ => false,
+                };
+                if is_twice {
+                    return Err(malformed());
+                }
             }
             Event::End(_) => {
                 let names: Vec<&str> = path.iter().map(String::as_str).collect();
@@ -145,6 +153,8 @@ mod tests {
             (of(&part("0", "a")), S3FaultCode::MalformedXml),
             (of(&part("10001", "a")), S3FaultCode::MalformedXml),
             (of(&part("x", "a")), S3FaultCode::MalformedXml),
+            (of(&part("1</PartNumber><PartNumber>2", "a")), S3FaultCode::MalformedXml),
+            (of(&part("1", "a</ETag><ETag>b")), S3FaultCode::MalformedXml),
             (of(&part("1", "&unknown;")), S3FaultCode::MalformedXml),
             (format!("<!DOCTYPE a [<!ENTITY b \"c\">]>{}", of(&part("1", "a"))), S3FaultCode::MalformedXml),
             (of(&(part("2", "a") + &part("1", "b"))), S3FaultCode::InvalidPartOrder),
