@@ -46,6 +46,9 @@ pub enum ValueError {
         "Nesting Levels have exceeded supported limits: Attributes in the item have nested levels beyond supported limit"
     )]
     TooDeep,
+    // AWS's words for it are not documented.
+    #[error("One or more parameter values were invalid: An attribute name may not be empty")]
+    NoName,
     /// JSON of another kind where the type wants a text, a list or an object: a `SerializationException`.
     #[error("{0}")]
     WrongJson(String),
@@ -151,7 +154,10 @@ fn read(json: &Value, levels: usize) -> Result<AttributeValue, ValueError> {
 }
 
 fn read_fields(json: &Value, levels: usize) -> Result<Item, ValueError> {
-    object(json)?.iter().map(|(name, value)| Ok((name.clone(), read(value, levels)?))).collect()
+    let field = |(name, value): (&String, &Value)| {
+        if name.is_empty() { Err(ValueError::NoName) } else { Ok((name.clone(), read(value, levels)?)) }
+    };
+    object(json)?.iter().map(field).collect()
 }
 
 /// A set that is not empty and has as many members as were written.
@@ -249,6 +255,8 @@ mod tests {
             (json!({"S": "a", "N": "1"}), ValueError::ManyTypes),
             (json!({"N": "x"}), ValueError::Number(NumberError::NoNumber("x".into()))),
             (json!({"NULL": false}), ValueError::FalseNull),
+            (json!({"M": {"": {"S": "a"}}}), ValueError::NoName),
+            (json!({"L": [{"M": {"a": {"M": {"": {"S": "a"}}}}}]}), ValueError::NoName),
             (json!({"SS": []}), ValueError::EmptyTextSet),
             (json!({"NS": []}), ValueError::EmptyNumberSet),
             (json!({"BS": []}), ValueError::EmptyBinarySet),
