@@ -224,8 +224,10 @@ impl<S: TaskSource> Attempt<'_, S> {
                 stop = &mut heart => return lost(&self.directory, stop).await,
                 handed = hand_over(source, self.claim, &self.directory, &self.redaction, patience) => break handed,
                 () = &mut stopped => {
-                    let missing = Some("the worker stopped before all files were stored".to_owned());
-                    break Ok(HandedOver { missing, ..HandedOver::default() });
+                    let missing = "the worker stopped before all files were stored".to_owned();
+                    // Noted, so that the directory of a failed task stays.
+                    let notes = vec![missing.clone()];
+                    break Ok(HandedOver { notes, missing: Some(missing), ..HandedOver::default() });
                 }
                 () = self.vitals.lapsed() => {}
             }
