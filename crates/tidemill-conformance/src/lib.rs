@@ -28,6 +28,7 @@ pub mod jobs;
 pub mod joins;
 pub mod last_errors;
 pub mod leases;
+pub mod outside;
 pub mod parking;
 pub mod queue;
 pub mod ran;

@@ -57,6 +57,15 @@ macro_rules! conformance_cases {
                 a_request_id_outlives_its_keys,
                 a_task_id_outlives_its_keys,
                 keys_of_different_routes_do_not_meet;
+            outside:
+                an_event_comes_back_as_it_was_sent,
+                an_event_is_taken_once,
+                what_contradicts_itself_is_refused,
+                a_task_that_is_only_told_of_is_not_run,
+                a_worker_of_another_system_runs_a_task,
+                a_silent_worker_of_another_system_is_replaced,
+                a_failed_attempt_is_not_the_end,
+                tenants_do_not_meet;
             leases:
                 refuses_a_stale_fence,
                 one_outcome_per_run,

@@ -37,6 +37,7 @@ pub use crate::events::publish::{EventBatch, NewEvent};
 pub use crate::events::query::PageRequest;
 pub use crate::keys::is_guarded;
 pub use crate::outbound::deliveries::{DeliveryFilter, DeliveryLetterPage, ManyDeliveries};
+pub use crate::outside::take_in::TakenEvent;
 pub use crate::parking::unpark::UnparkRequest;
 pub use crate::queue::dead_letter::DeadLetterPage;
 pub use crate::queue::receive::{DeliveredMessage, Received};

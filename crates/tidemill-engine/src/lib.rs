@@ -16,6 +16,7 @@ pub(crate) mod keys;
 pub mod log_lines;
 pub mod metrics;
 pub mod outbound;
+pub(crate) mod outside;
 pub(crate) mod parking;
 pub(crate) mod queue;
 pub mod scripts;

@@ -22,7 +22,7 @@ pub use authored::job_file::{
 pub use authored::script::{Grant, Script, ScriptDraft};
 pub use events::access_path::AccessPath;
 pub use events::cursor::{BadCursor, Cursor, Fingerprint};
-pub use events::event::{Context, Entity, Event, Position};
+pub use events::event::{Beside, Context, Entity, Event, Position};
 pub use events::event_fields::BadEvent;
 pub use events::event_query::{BadQuery, EventPage, EventQuery, Order, PAGE_MAX};
 pub use events::fold::{BadHistory, fold_job, fold_task};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::events::access_path::AccessPath;
-use crate::events::event::{Context, Entity, Event};
+use crate::events::event::{Beside, Context, Entity, Event};
 use crate::values::id::{
     AppName, EntityId, EntityType, EventId, EventType, TaskId, TaskName, TenantId, WorkerId,
 };
@@ -30,6 +30,7 @@ pub(crate) fn documented_event() -> Event {
         },
         properties: Json::parse(r#"{"requestId":"req-123","startedAt":1767453739640}"#.to_owned()).unwrap(),
         ttl: None,
+        beside: None,
     }
 }
 
@@ -127,12 +128,17 @@ pub(crate) fn object() -> impl Strategy<Value = Json> {
 pub(crate) fn event() -> impl Strategy<Value = Event> {
     let names = (word(64), text(64), entity_type(), text(512), text(128));
     let times = (event_id(), moment(), moment(), proptest::option::of(any::<u32>().prop_map(u64::from)));
-    (names, times, context(), object()).prop_map(
+    let further =
+        proptest::collection::btree_map("x[a-z]{0,3}", value(), 1..3).prop_map(|map| Json::of(&map));
+    let beside = proptest::option::weighted(0.2, further)
+        .prop_map(|fields| fields.map(|fields| Box::new(Beside { context: None, fields: Some(fields) })));
+    (names, times, context(), object(), beside).prop_map(
         |(
             (tenant, app, kind, entity, event_type),
             (id, timestamp, received_at, ttl),
             context,
             properties,
+            beside,
         )| Event {
             id,
             tenant: TenantId::new(tenant).unwrap(),
@@ -144,6 +150,7 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
             context,
             properties,
             ttl,
+            beside,
         },
     )
 }

@@ -105,6 +105,9 @@ fn describe(text: &mut String, command: &Command) {
         }
         Command::Recover(Recover { generation }) => write!(text, "recover {generation}"),
         Command::Publish(publish) => write!(text, "publish {} for {}", publish.events.len(), publish.tenant),
+        Command::TakeIn(taken) => {
+            write!(text, "take in {} of {}", taken.event.event_type, taken.event.entity.id)
+        }
         Command::Send(send) => {
             write!(text, "send {} run {} in {} ms", send.task.request, send.run, send.delay_millis)
         }

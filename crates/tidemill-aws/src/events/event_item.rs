@@ -99,13 +99,11 @@ fn attribute_bytes(attribute: &AttributeValue) -> usize {
     }
 }
 
-/// What a newer release or somebody else wrote beside the fields of an event is passed over.
 pub(crate) fn read_event(mut item: Item) -> Result<Event, Fault> {
     let exact = item.remove(EXACT);
     if item.remove(BY_KIND).is_some() {
         item.remove(TTL);
     }
-    item.retain(|name, _| Event::is_field(name));
     let fields: Map<String, Value> =
         item.iter().map(|(name, attribute)| (name.clone(), value(attribute))).collect();
     let json = Value::Object(fields).to_string();
@@ -180,6 +178,7 @@ mod tests {
             context: Context { environment: "dev".into(), origin: "test".into(), worker_id: None },
             properties: Json::trusted(properties),
             ttl: None,
+            beside: None,
         }
     }
 

@@ -274,6 +274,10 @@ impl Store {
                         return Ok(());
                     }
                 };
+                if entry.head.is_none() {
+                    // Known by events of other senders alone: nobody asked for it to run.
+                    return Ok(());
+                }
                 let head = entry.head.as_ref().filter(|_| entry.stream.version() > 0);
                 let have = head.map(|head| (head.public_state(), head.is_parked(), head.run));
                 let want = fold.map(|fold| (fold.state, fold.parked, fold.run));

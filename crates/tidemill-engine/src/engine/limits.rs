@@ -52,3 +52,5 @@ pub const RESUME_BYTES_MAX: usize = 256 * 1024;
 pub const BULK_EXECUTIONS_MAX: usize = 1_000;
 /// The tenants of one worker's key.
 pub const KEY_TENANTS_MAX: usize = 100;
+/// How far ahead the lease of another system's worker may end, in milliseconds.
+pub const LEASE_AHEAD_MILLIS_MAX: u64 = 12 * 3_600_000;

@@ -158,6 +158,7 @@ pub(crate) fn decide(state: &State, command: &Publish, draft: &mut Draft<'_, '_>
             context: command.context.clone(),
             properties: event.properties.properties.clone(),
             ttl: event.ttl,
+            beside: None,
         });
         if let Some(item) = &event.workflow {
             is_noted = true;
@@ -244,6 +245,7 @@ impl<B: Backend> Engine<B> {
                 context: context.clone(),
                 properties: event.properties.clone(),
                 ttl: event.ttl,
+                beside: None,
             };
             packed.push((id, self.pack(provisional)?));
         }

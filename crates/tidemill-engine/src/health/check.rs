@@ -330,6 +330,7 @@ impl<B: Backend> Engine<B> {
             context: self.inner.site.context(Origin::HealthCheck, None),
             properties: Json::of(&properties),
             ttl: None,
+            beside: None,
         };
         let packed = self.pack(event)?;
         Ok(self.ship(tenant, id, packed).await?.properties)

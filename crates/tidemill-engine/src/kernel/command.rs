@@ -73,6 +73,7 @@ commands! {
     work::running::sweep => Sweep,
     work::running::recover => Recover,
     events::publish => Publish,
+    outside::take_in => TakeIn,
     queue::send => Send,
     queue::receive => Receive,
     queue::receipt => Delete,

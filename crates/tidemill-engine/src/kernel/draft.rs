@@ -30,6 +30,8 @@ pub(crate) struct Draft<'a, 'c> {
     /// Deliveries that waited before, and those that begin here.
     waiting: &'a Deliveries,
     begun: BTreeMap<(TenantId, Lane), usize>,
+    /// An event of another sender that stands for the one of its type and entity that this decision would write.
+    sent: Option<Event>,
 }
 
 /// Whose event it is: the same for all events of one task or job.
@@ -59,7 +61,13 @@ impl<'a, 'c> Draft<'a, 'c> {
             notes: Notes::default(),
             waiting,
             begun: BTreeMap::new(),
+            sent: None,
         }
+    }
+
+    /// The next event of this type and entity is this one, as it was sent.
+    pub(crate) fn stands_for(&mut self, sent: Event) {
+        self.sent = Some(sent);
     }
 
     pub(crate) fn into_commit(self) -> Commit {
@@ -193,6 +201,12 @@ impl<'a, 'c> Draft<'a, 'c> {
         properties: Json,
     ) {
         let now = self.now();
+        let is_sent = |sent: &mut Event| sent.event_type == event_type && sent.entity == subject.entity;
+        if let Some(sent) = self.sent.take_if(is_sent) {
+            subject.last = subject.last.max(Some(sent.timestamp));
+            self.commit.events.push(Event { received_at: now, ..sent });
+            return;
+        }
         let timestamp = match subject.last {
             Some(last) if last >= now => last.plus(1),
             _ => now,
@@ -214,6 +228,7 @@ impl<'a, 'c> Draft<'a, 'c> {
             context: site.context(by.origin, by.worker),
             properties,
             ttl: None,
+            beside: None,
         });
     }
 

@@ -78,6 +78,11 @@ pub enum Reply {
         /// What became of tokens, by the place of the event that brought each.
         tokens: Vec<(usize, TokenTaken)>,
     },
+    /// An event of another sender. `known` says that nothing changed by it.
+    TakenIn {
+        event: EventId,
+        known: bool,
+    },
     Unparked,
     /// How many were given up, and how many alarms were raised.
     LookedAfter {
@@ -220,6 +225,16 @@ pub enum Refusal {
     /// Another outcome was recorded under the same right: this one does not count.
     #[error("another outcome of {request} was reported with fence {fence} before, and that one counts")]
     OutcomeDiffers { request: RequestId, fence: u64 },
+    /// Another worker holds the task.
+    #[error("task {request} is held by another worker until {until}")]
+    Held { request: RequestId, until: Timestamp },
+    #[error("task {0} is parked")]
+    Parked(RequestId),
+    /// An event of another sender that cannot be put in its place any more.
+    #[error("timestamp lies before the last event of task {request}, which runs again since")]
+    TooLate { request: RequestId },
+    #[error("another event {0} was stored before")]
+    EventDiffers(EventId),
     #[error("job {0} is completed")]
     JobCompleted(JobId),
     #[error("job {0} is cancelled")]

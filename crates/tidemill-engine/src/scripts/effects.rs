@@ -89,6 +89,7 @@ impl<B: Backend> Engine<B> {
                 context: context.clone(),
                 properties: event.properties,
                 ttl: None,
+                beside: None,
             };
             let packed = self.pack(provisional)?;
             let shipped = self.ship(&request.tenant, id, packed).await?;

@@ -237,6 +237,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
             context: self.engine.script_context(0),
             properties,
             ttl: None,
+            beside: None,
         }
     }
 

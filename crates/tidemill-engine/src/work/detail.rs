@@ -19,6 +19,7 @@ use crate::engine::{Engine, EngineError, check};
 use crate::kernel::backend::{Backend, Fault, TaskSnapshot};
 use crate::kernel::commit::TaskKey;
 use crate::kernel::reads::Reads as _;
+use crate::outside::lenient::{if_readable, or_default};
 
 /// How many of a task's last failed attempts and ends are looked at: attempts that a worker gave back, and later runs, come
 /// in between.
@@ -61,14 +62,23 @@ pub struct TaskDetail {
 struct Ending {
     #[serde(deserialize_with = "given")]
     output: Option<Json>,
+    #[serde(deserialize_with = "if_readable")]
     duration_ms: Option<u64>,
+    #[serde(deserialize_with = "if_readable")]
     usage: Option<Usage>,
+    #[serde(deserialize_with = "if_readable")]
     error: Option<String>,
+    #[serde(deserialize_with = "if_readable")]
     error_category: Option<ErrorCategory>,
+    #[serde(deserialize_with = "if_readable")]
     timeout_ms: Option<u64>,
+    #[serde(deserialize_with = "if_readable")]
     elapsed_ms: Option<u64>,
+    #[serde(deserialize_with = "if_readable")]
     source: Option<String>,
+    #[serde(deserialize_with = "if_readable")]
     code: Option<String>,
+    #[serde(deserialize_with = "if_readable")]
     fence: Option<Fence>,
 }
 
@@ -78,8 +88,11 @@ struct Ending {
 struct Attempt {
     #[serde(default = "first_run")]
     run: u32,
+    #[serde(default, deserialize_with = "or_default")]
     error: String,
-    error_category: ErrorCategory,
+    #[serde(default, deserialize_with = "if_readable")]
+    error_category: Option<ErrorCategory>,
+    #[serde(default, deserialize_with = "if_readable")]
     code: Option<String>,
     /// Whether it was an attempt: one that a worker gave back is none.
     #[serde(default = "yes")]
@@ -94,7 +107,8 @@ impl Attempt {
         // A parked task has no other end.
         let is_bare = self.error == RETRIES_EXHAUSTED;
         let message = if is_bare { RECEIVED_TOO_OFTEN.to_owned() } else { self.error };
-        LastError { message, category: self.error_category, code: self.code }
+        let category = self.error_category.unwrap_or(ErrorCategory::Unknown);
+        LastError { message, category, code: self.code }
     }
 }
 

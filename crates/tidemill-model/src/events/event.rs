@@ -30,6 +30,17 @@ pub struct Event {
     pub properties: Json,
     /// When it may be dropped, in epoch seconds, if it has a limit of its own.
     pub ttl: Option<u64>,
+    /// What its sender wrote that the other fields cannot say. Events of the engine have nothing beside.
+    pub beside: Option<Box<Beside>>,
+}
+
+/// What the sender of an event wrote beside its fields: it comes back as it was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Beside {
+    /// The whole context, if [`Context`] cannot say it; `null` if there was none.
+    pub context: Option<Json>,
+    /// An object of fields that no event of the engine has.
+    pub fields: Option<Json>,
 }
 
 impl Event {
@@ -81,6 +92,13 @@ pub struct Context {
     pub origin: Arc<str>,
     /// Only for events that a worker reports.
     pub worker_id: Option<WorkerId>,
+}
+
+impl Context {
+    /// That of an event whose sender did not say who it is.
+    pub(crate) fn of_nobody() -> Self {
+        Self { environment: Arc::from("-"), origin: Arc::from("-"), worker_id: None }
+    }
 }
 
 /// The JSON form of a context.

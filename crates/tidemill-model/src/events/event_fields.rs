@@ -1,18 +1,18 @@
 //! Reading an event back from its JSON object.
 //!
-//! Reading is strict: a field that is unknown, missing, of another kind or at odds with the others is refused by name,
-//! so that no event changes on its way through.
+//! No event changes on its way through: a field that is of another kind or at odds with the others is refused by name, and
+//! what no field of an event can say is kept beside them. Fields that keys tell may be missing.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::events::event::{Context, ContextJson, Entity, Event};
+use crate::events::event::{Beside, Context, ContextJson, Entity, Event};
 use crate::events::key::{BadSortKey, Index, KeyFields, parse_sk};
-use crate::values::id::{AppName, BadId, EntityId, EntityType, EventType, IdProblem, TenantId};
+use crate::values::id::{AppName, BadId, EntityId, EntityType, EventType, IdProblem, TenantId, WorkerId};
 use crate::values::json::{Json, Text};
 use crate::values::time::{BadTimestamp, Timestamp};
 
@@ -23,10 +23,12 @@ pub enum BadEvent {
     NotAnObject { problem: String },
     #[error("{field} is missing")]
     Missing { field: &'static str },
-    #[error("{field} is not a field of an event")]
-    Unknown { field: String },
+    #[error("{field} is a name that stores use themselves")]
+    Reserved { field: String },
+    #[error("the event has more than {FURTHER_MAX} fields that no event of the engine has")]
+    TooMany,
     #[error("{field} is given twice")]
-    Twice { field: &'static str },
+    Twice { field: String },
     #[error("{field} is not {expected}")]
     Kind { field: &'static str, expected: &'static str },
     #[error("{field} {problem}")]
@@ -35,8 +37,6 @@ pub enum BadEvent {
     Timestamp(#[from] BadTimestamp),
     #[error(transparent)]
     SortKey(#[from] BadSortKey),
-    #[error("context is not right: {problem}")]
-    Context { problem: String },
     #[error("{field} is {found:?}; the other fields give {expected:?}")]
     Differs { field: &'static str, found: String, expected: String },
 }
@@ -45,16 +45,14 @@ impl BadEvent {
     /// The field that is wrong, unless it is the whole.
     pub fn field(&self) -> Option<&str> {
         match self {
-            Self::NotAnObject { .. } => None,
-            Self::Unknown { field } => Some(field),
+            Self::NotAnObject { .. } | Self::TooMany => None,
+            Self::Reserved { field } | Self::Twice { field } => Some(field),
             Self::Missing { field }
-            | Self::Twice { field }
             | Self::Kind { field, .. }
             | Self::Id { field, .. }
             | Self::Differs { field, .. } => Some(field),
             Self::Timestamp(bad) => Some(bad.field),
             Self::SortKey(_) => Some("SK"),
-            Self::Context { .. } => Some("context"),
         }
     }
 }
@@ -64,6 +62,11 @@ impl From<BadId> for BadEvent {
         Self::Id { field: bad.field, problem: bad.problem }
     }
 }
+
+/// How many fields a sender may add to those of an event.
+pub const FURTHER_MAX: usize = 100;
+/// What stores write beside an event for themselves.
+const STORES_OWN: [&str; 2] = ["propertiesJson", "ttlByKind"];
 
 const FIELD_COUNT: usize = 25;
 
@@ -95,7 +98,9 @@ pub(crate) const FIELDS: [&str; FIELD_COUNT] = [
     "ttl",
     "receivedAt",
 ];
+const PK: usize = 0;
 const SK: usize = 1;
+const GSI1PK: usize = 2;
 const GSI1SK: usize = 3;
 const GSI2PK: usize = 4;
 const ENTITY_ID: usize = 16;
@@ -111,14 +116,16 @@ const RECEIVED_AT: usize = 24;
 /// The values of an event's fields, not looked at yet.
 pub(crate) struct EventFields<'a> {
     values: [Option<&'a RawValue>; FIELD_COUNT],
+    /// Fields that no event of the engine has.
+    further: Vec<(Cow<'a, str>, &'a RawValue)>,
     problem: Option<BadEvent>,
 }
 
 pub(crate) fn read_fields(text: &str) -> Result<EventFields<'_>, BadEvent> {
     let fields: EventFields<'_> =
         serde_json::from_str(text).map_err(|error| BadEvent::NotAnObject { problem: error.to_string() })?;
-    match fields.problem {
-        Some(problem) => Err(problem),
+    match &fields.problem {
+        Some(problem) => Err(problem.clone()),
         None => Ok(fields),
     }
 }
@@ -135,7 +142,8 @@ impl<'de> Deserialize<'de> for EventFields<'de> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<EventFields<'de>, A::Error> {
-                let mut fields = EventFields { values: [None; FIELD_COUNT], problem: None };
+                let mut fields =
+                    EventFields { values: [None; FIELD_COUNT], further: Vec::new(), problem: None };
                 // Events that we rendered have their fields in this order, so the next one is the likely one.
                 let mut likely = 0;
                 while let Some(Text(name)) = map.next_key()? {
@@ -144,12 +152,12 @@ impl<'de> Deserialize<'de> for EventFields<'de> {
                         _ => FIELDS.iter().position(|field| *field == name),
                     };
                     let Some(slot) = slot else {
-                        map.next_value::<IgnoredAny>()?;
-                        fields.problem.get_or_insert(BadEvent::Unknown { field: name.into_owned() });
+                        let value = map.next_value()?;
+                        fields.take_further(name, value);
                         continue;
                     };
                     if fields.values[slot].replace(map.next_value()?).is_some() {
-                        fields.problem.get_or_insert(BadEvent::Twice { field: FIELDS[slot] });
+                        fields.problem.get_or_insert(BadEvent::Twice { field: FIELDS[slot].to_owned() });
                     }
                     likely = slot + 1;
                 }
@@ -162,34 +170,99 @@ impl<'de> Deserialize<'de> for EventFields<'de> {
 }
 
 impl<'a> EventFields<'a> {
-    pub(crate) fn event(&self, received_at: Timestamp) -> Result<Event, BadEvent> {
+    fn take_further(&mut self, name: Cow<'a, str>, value: &'a RawValue) {
+        let problem = if STORES_OWN.contains(&name.as_ref()) {
+            BadEvent::Reserved { field: name.into_owned() }
+        } else if self.further.iter().any(|(known, _)| *known == name) {
+            BadEvent::Twice { field: name.into_owned() }
+        } else if self.further.len() == FURTHER_MAX {
+            BadEvent::TooMany
+        } else {
+            self.further.push((name, value));
+            return;
+        };
+        self.problem.get_or_insert(problem);
+    }
+
+    /// The event. `app` is whose it is when no key says so.
+    pub(crate) fn event(&self, received_at: Timestamp, app: Option<&AppName>) -> Result<Event, BadEvent> {
         let position = parse_sk(&self.text(SK)?)?;
+        let app = self.app(app)?;
+        let properties = match self.values[PROPERTIES] {
+            None => Json::empty_object(),
+            Some(sent) if sent.get().starts_with('{') => Json::from_raw(sent),
+            Some(_) => return Err(BadEvent::Kind { field: "properties", expected: "a JSON object" }),
+        };
+        let (context, context_beside) = self.context();
+        let event = Event {
+            id: position.id,
+            tenant: self.tenant()?,
+            entity: self.entity(&app)?,
+            app,
+            event_type: EventType::new(self.text(EVENT_TYPE)?)?,
+            timestamp: self.moment(TIMESTAMP)?,
+            received_at,
+            context,
+            properties,
+            ttl: self.values[TTL].map(|_| self.number(TTL)).transpose()?,
+            beside: self.beside(context_beside),
+        };
+        self.check_keys(&event)?;
+        Ok(event)
+    }
+
+    fn app(&self, otherwise: Option<&AppName>) -> Result<AppName, BadEvent> {
+        if let (None, Some(app)) = (self.values[GSI2PK], otherwise) {
+            return Ok(app.clone());
+        }
         let app = self.text(GSI2PK)?;
         let app = app
             .strip_prefix("APP#")
             .ok_or(BadEvent::Kind { field: "GSI2PK", expected: "APP# and the name of an app" })?;
-        let app = AppName::new(app).map_err(|bad| BadEvent::Id { field: "GSI2PK", problem: bad.problem })?;
-        let properties = self.required(PROPERTIES)?;
-        if !properties.get().starts_with('{') {
-            return Err(BadEvent::Kind { field: "properties", expected: "a JSON object" });
+        AppName::new(app).map_err(|bad| BadEvent::Id { field: "GSI2PK", problem: bad.problem })
+    }
+
+    fn tenant(&self) -> Result<TenantId, BadEvent> {
+        if self.values[TENANT_ID].is_some() {
+            return Ok(TenantId::new(self.text(TENANT_ID)?)?);
         }
-        let event = Event {
-            id: position.id,
-            tenant: TenantId::new(self.text(TENANT_ID)?)?,
-            app,
-            entity: Entity {
-                kind: EntityType::new(self.text(ENTITY_TYPE)?)?,
-                id: EntityId::new(self.text(ENTITY_ID)?)?,
-            },
-            event_type: EventType::new(self.text(EVENT_TYPE)?)?,
-            timestamp: self.moment(TIMESTAMP)?,
-            received_at,
-            context: self.context()?,
-            properties: Json::from_raw(properties),
-            ttl: self.values[TTL].map(|_| self.number(TTL)).transpose()?,
-        };
-        self.check_keys(&event)?;
-        Ok(event)
+        let key = self.text(PK)?;
+        let expected = "TENANT# and the name of a tenant";
+        let tenant = key.strip_prefix("TENANT#").ok_or(BadEvent::Kind { field: "PK", expected })?;
+        TenantId::new(tenant).map_err(|bad| BadEvent::Id { field: "PK", problem: bad.problem })
+    }
+
+    /// What the event is about: as its fields say, or its key, or its app.
+    fn entity(&self, app: &AppName) -> Result<Entity, BadEvent> {
+        if self.values[ENTITY_ID].is_some() || self.values[ENTITY_TYPE].is_some() {
+            let kind = EntityType::new(self.text(ENTITY_TYPE)?)?;
+            return Ok(Entity { kind, id: EntityId::new(self.text(ENTITY_ID)?)? });
+        }
+        if self.values[GSI1PK].is_none() {
+            return Ok(Entity { kind: EntityType::trusted("APP"), id: EntityId::trusted(app.as_str()) });
+        }
+        let key = self.text(GSI1PK)?;
+        let expected = "the type of an entity, # and its id";
+        let (kind, id) = key.split_once('#').ok_or(BadEvent::Kind { field: "GSI1PK", expected })?;
+        let named = |bad: BadId| BadEvent::Id { field: "GSI1PK", problem: bad.problem };
+        Ok(Entity { kind: EntityType::new(kind).map_err(named)?, id: EntityId::new(id).map_err(named)? })
+    }
+
+    fn beside(&self, context: Option<Json>) -> Option<Box<Beside>> {
+        let fields = (!self.further.is_empty()).then(|| {
+            let mut text = String::from("{");
+            for (name, value) in &self.further {
+                if text.len() > 1 {
+                    text.push(',');
+                }
+                text.push_str(&serde_json::Value::from(name.as_ref()).to_string());
+                text.push(':');
+                text.push_str(value.get());
+            }
+            text.push('}');
+            Json::trusted(&text)
+        });
+        (context.is_some() || fields.is_some()).then(|| Box::new(Beside { context, fields }))
     }
 
     /// Refuses keys that say something else than the fields they are made of. Keys that were left out are no harm.
@@ -218,15 +291,29 @@ impl<'a> EventFields<'a> {
         Ok(())
     }
 
-    fn context(&self) -> Result<Context, BadEvent> {
-        let read: ContextJson<'_> = serde_json::from_str(self.required(CONTEXT)?.get())
-            .map_err(|error| BadEvent::Context { problem: error.to_string() })?;
-        if read.source != "system" {
-            let problem = format!("source is {:?}; it is always \"system\"", read.source);
-            return Err(BadEvent::Context { problem });
+    /// The context as far as events of the engine have one, and the whole of it if that is not all.
+    fn context(&self) -> (Context, Option<Json>) {
+        let Some(sent) = self.values[CONTEXT] else {
+            return (Context::of_nobody(), Some(Json::trusted("null")));
+        };
+        if let Ok(read) = serde_json::from_str::<ContextJson<'_>>(sent.get())
+            && read.source == "system"
+        {
+            let ContextJson { environment, origin, worker_id, .. } = read;
+            let context = Context { environment: environment.into(), origin: origin.into(), worker_id };
+            return (context, None);
         }
-        let ContextJson { environment, origin, worker_id, .. } = read;
-        Ok(Context { environment: environment.into(), origin: origin.into(), worker_id })
+        let loose: serde_json::Value = serde_json::from_str(sent.get()).unwrap_or_default();
+        let text = |name: &str| loose.get(name).and_then(|value| value.as_str());
+        let mut context = Context::of_nobody();
+        if let Some(environment) = text("environment") {
+            context.environment = environment.into();
+        }
+        if let Some(origin) = text("origin").or(text("source")) {
+            context.origin = origin.into();
+        }
+        context.worker_id = text("workerId").and_then(|worker| WorkerId::new(worker).ok());
+        (context, Some(Json::from_raw(sent)))
     }
 
     fn required(&self, slot: usize) -> Result<&'a RawValue, BadEvent> {
@@ -262,7 +349,12 @@ mod tests {
     fn what_is_wrong_is_named() {
         let good = sample::documented_event().to_json();
         for (from, to, expected) in [
-            (r#""tenantId":"gbinnovations","#, "", "tenantId is missing"),
+            (
+                r#""SK":"TIMESTAMP#1767453739640#EVENT#ddf71f63-b036-4ac7-ad0f-77a7fdfca352","#,
+                "",
+                "SK is missing",
+            ),
+            (r#""entityType":"TASK","#, "", "entityType is missing"),
             (
                 r#""tenantId":"gb"#,
                 r#""tenantId":"x#"#,
@@ -290,9 +382,6 @@ mod tests {
             (r#""GSI2PK":"APP#"#, r#""GSI2PK":"APP"#, "GSI2PK is not APP# and the name of an app"),
             (r#""GSI2PK":"APP#"#, r#""GSI2PK":"APP##"#, "GSI2PK holds '#'"),
             (r#""GSI7SK":"TENANT#"#, r#""GSI7SK":"X"#, "GSI7SK is \"X"),
-            (r#""source":"system""#, r#""source":"me""#, "context is not right: source is \"me\""),
-            (r#""origin":"sqs-worker","#, "", "context is not right: missing field `origin`"),
-            (r#""origin":"#, r#""more":1,"origin":"#, "context is not right: unknown field `more`"),
             (r#""properties":{"#, r#""properties":[{"#, "the event is not a JSON object: "),
             (
                 r#""properties":{"requestId":"req-123","startedAt":1767453739640}"#,
@@ -302,7 +391,12 @@ mod tests {
             (r#""receivedAt":1767453739655"#, r#""receivedAt":1"#, "receivedAt is 1; it must be"),
             (r#","receivedAt":1767453739655"#, "", "receivedAt is missing"),
             (r#""receivedAt":"#, r#""ttl":-1,"receivedAt":"#, "ttl is not a whole number"),
-            (r#""receivedAt":"#, r#""colour":1,"receivedAt":"#, "colour is not a field of an event"),
+            (
+                r#""receivedAt":"#,
+                r#""ttlByKind":true,"receivedAt":"#,
+                "ttlByKind is a name that stores use themselves",
+            ),
+            (r#""receivedAt":"#, r#""colour":1,"colour":1,"receivedAt":"#, "colour is given twice"),
             (r#""receivedAt":"#, r#""entityId":"req-123","receivedAt":"#, "entityId is given twice"),
         ] {
             assert!(good.contains(from), "{from}");
@@ -311,6 +405,46 @@ mod tests {
         }
         assert!(Event::from_json("[]").is_err());
         assert!(Event::from_json("").is_err());
+        let many: Vec<String> = (0..=FURTHER_MAX).map(|number| format!(r#""f{number}":1,"#)).collect();
+        let many = many.concat();
+        let error = Event::from_json(&good.replacen(r#""receivedAt""#, &format!("{many}\"receivedAt\""), 1));
+        assert_eq!(error, Err(BadEvent::TooMany));
+    }
+
+    #[test]
+    fn what_no_field_can_say_comes_back_as_it_was_sent() {
+        let event = sample::documented_event();
+        let good = event.to_json();
+        for (from, to) in [
+            (r#""source":"system""#, r#""source":"me""#),
+            (r#""origin":"sqs-worker","#, ""),
+            (r#""origin":"#, r#""more":[1, 2.50],"origin":"#),
+            (r#""context":{"source":"system","#, r#""context":{"source":7,"#),
+            (r#""receivedAt":"#, r#""colour":{"a": 1e3},"size":"\u00e9","receivedAt":"#),
+        ] {
+            assert!(good.contains(from), "{from}");
+            let sent = good.replacen(from, to, 1);
+            let read = Event::from_json(&sent).unwrap();
+            assert!(read.beside.is_some());
+            let [again, sent] =
+                [read.to_json(), sent].map(|text| serde_json::from_str::<serde_json::Value>(&text).unwrap());
+            assert_eq!(again, sent);
+            assert_eq!(Event::from_json(&read.to_json()), Ok(read));
+        }
+        let bare = r#"{"PK":"TENANT#acme","SK":"TIMESTAMP#1767453739640#EVENT#ddf71f63-b036-4ac7-ad0f-77a7fdfca352",
+            "eventType":"stock.counted","timestamp":1767453739640}"#;
+        assert_eq!(
+            Event::from_detail(bare, event.received_at),
+            Err(BadEvent::Missing { field: "GSI2PK" }),
+            "nobody says whose app it is"
+        );
+        let app = AppName::trusted("orders");
+        let read = Event::from_sender(bare, event.received_at, &app).unwrap();
+        assert_eq!(read.entity, Entity { kind: EntityType::trusted("APP"), id: EntityId::trusted("orders") });
+        let again: serde_json::Value = serde_json::from_str(&read.to_detail()).unwrap();
+        assert_eq!(again.get("context"), None);
+        assert_eq!(again["GSI6SK"], "TENANT#acme#APP#orders#TIMESTAMP#1767453739640");
+        assert_eq!(Event::from_detail(&read.to_detail(), event.received_at), Ok(read));
     }
 
     #[test]

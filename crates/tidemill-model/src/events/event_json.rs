@@ -6,8 +6,9 @@
 use std::borrow::Cow;
 
 use crate::events::event::{Context, Event};
-use crate::events::event_fields::{BadEvent, FIELDS, read_fields};
+use crate::events::event_fields::{BadEvent, read_fields};
 use crate::events::key::{Index, KeyFields, KeyNames, ascii};
+use crate::values::id::AppName;
 use crate::values::sink::{ByteCount, Sink};
 use crate::values::time::Timestamp;
 
@@ -58,17 +59,17 @@ impl Event {
     pub fn from_json(text: &str) -> Result<Self, BadEvent> {
         let fields = read_fields(text)?;
         let received_at = fields.received_at()?;
-        fields.event(received_at)
-    }
-
-    /// Whether the stored form has a field of this name.
-    pub fn is_field(name: &str) -> bool {
-        FIELDS.contains(&name)
+        fields.event(received_at, None)
     }
 
     /// Reads a detail that the store took at `received_at`. A `receivedAt` that the sender wrote does not count.
     pub fn from_detail(text: &str, received_at: Timestamp) -> Result<Self, BadEvent> {
-        read_fields(text)?.event(received_at)
+        read_fields(text)?.event(received_at, None)
+    }
+
+    /// The same of a sender that may leave out all keys but those of the table. `app` is whose event it is then.
+    pub fn from_sender(text: &str, received_at: Timestamp, app: &AppName) -> Result<Self, BadEvent> {
+        read_fields(text)?.event(received_at, Some(app))
     }
 
     /// Writes the object up to its closing brace.
@@ -120,12 +121,25 @@ impl Event {
         ] {
             out.put(piece);
         }
-        write_context(&self.context, out);
+        match self.beside.as_ref().and_then(|beside| beside.context.as_ref()) {
+            None => write_context(&self.context, out),
+            Some(none) if none.as_str() == "null" => {}
+            Some(sent) => {
+                out.put(",\"context\":");
+                out.put(sent.as_str());
+            }
+        }
         out.put(",\"properties\":");
         out.put(self.properties.as_str());
         if let Some(ttl) = self.ttl {
             out.put(",\"ttl\":");
             out.put(&ttl.to_string());
+        }
+        let further = self.beside.as_ref().and_then(|beside| beside.fields.as_ref());
+        let inner = further.and_then(|fields| fields.as_str().strip_prefix('{')?.strip_suffix('}'));
+        if let Some(inner) = inner.filter(|inner| !inner.trim().is_empty()) {
+            out.put(",");
+            out.put(inner);
         }
     }
 }

@@ -307,6 +307,7 @@ mod tests {
             context: Context { environment: "test".into(), origin: "sqs-worker".into(), worker_id: None },
             properties: Json::of(&all),
             ttl: None,
+            beside: None,
         };
         let facts = event.properties.read().unwrap();
         (event, facts)

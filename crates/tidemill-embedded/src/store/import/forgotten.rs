@@ -74,6 +74,7 @@ fn nothing() -> Event {
         context: Context { environment: "-".into(), origin: "-".into(), worker_id: None },
         properties: Json::empty_object(),
         ttl: None,
+        beside: None,
     }
 }
 

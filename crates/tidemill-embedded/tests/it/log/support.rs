@@ -70,6 +70,7 @@ pub(crate) fn event(number: u64) -> Event {
         context: Context { environment: "dev".into(), origin: "sqs-worker".into(), worker_id: None },
         properties: Json::of(&BTreeMap::from([("number", number)])),
         ttl: None,
+        beside: None,
     }
 }
 

@@ -1,12 +1,13 @@
 //! An event as bytes.
 //!
 //! Layout, version 1: version, flags, timestamp (6 bytes), id (its time as a difference, 10 bytes), receivedAt as a
-//! difference, event type, tenant, app; then entity, context, ttl, links and, to the end, the properties as JSON text.
+//! difference, event type, tenant, app; then entity, context, ttl, links, what its sender wrote beside and, to the end, the
+//! properties as JSON text.
 //! What indexes need comes first, so that it can be read without the rest. Links are written as distances to the
 //! event's own sequence number, which the place of the event tells.
 
 use tidemill_model::{
-    AppName, Context, Entity, EntityId, Event, EventId, Json, Position, TenantId, Timestamp, WorkerId,
+    AppName, Beside, Context, Entity, EntityId, Event, EventId, Json, Position, TenantId, Timestamp, WorkerId,
 };
 
 use crate::kernel::codec::bytes::{BadBytes, Reader, put_text, put_varint, unzigzag, zigzag};
@@ -18,6 +19,9 @@ const HAS_WORKER: u8 = 1;
 const HAS_TTL: u8 = 2;
 /// It hangs beside its entity's main chain.
 const IS_ASIDE: u8 = 4;
+/// Its sender wrote more than its fields say: the context and the further fields follow the links, each empty if there is
+/// nothing.
+const HAS_BESIDE: u8 = 8;
 /// A UUID's low 80 bits; the high 48 of version 7 are its time.
 const ID_LOW_BITS: u32 = 80;
 
@@ -52,7 +56,8 @@ pub fn encode_event(out: &mut Vec<u8>, seq: Seq, event: &Event, links: &Links) {
     let worker = event.context.worker_id.as_ref();
     let flags = if worker.is_some() { HAS_WORKER } else { 0 }
         | if event.ttl.is_some() { HAS_TTL } else { 0 }
-        | if links.is_aside { IS_ASIDE } else { 0 };
+        | if links.is_aside { IS_ASIDE } else { 0 }
+        | if event.beside.is_some() { HAS_BESIDE } else { 0 };
     let millis = event.timestamp.millis();
     out.extend_from_slice(&[VERSION, flags]);
     out.extend_from_slice(&millis.to_le_bytes()[..6]);
@@ -79,6 +84,11 @@ pub fn encode_event(out: &mut Vec<u8>, seq: Seq, event: &Event, links: &Links) {
         put_varint(out, link.map_or(0, |target| seq.0.saturating_sub(target.0)));
     }
     put_varint(out, links.ordinal);
+    if let Some(beside) = &event.beside {
+        for part in [&beside.context, &beside.fields] {
+            put_text(out, part.as_ref().map_or("", Json::as_str));
+        }
+    }
     out.extend_from_slice(event.properties.as_str().as_bytes());
 }
 
@@ -102,6 +112,12 @@ pub fn decode_event(seq: Seq, bytes: &[u8]) -> Result<StoredEvent, BadBytes> {
         _ => Some(reader.varint()?),
     };
     let links = Links { is_aside: head.flags & IS_ASIDE != 0, ..read_links(seq, &mut reader)? };
+    let beside = if head.flags & HAS_BESIDE == 0 {
+        None
+    } else {
+        let mut part = || reader.text().map(|text| (!text.is_empty()).then(|| Json::trusted(text)));
+        Some(Box::new(Beside { context: part()?, fields: part()? }))
+    };
     let text = std::str::from_utf8(reader.rest()).map_err(|_| BadBytes("holds a text that is not UTF-8"))?;
     let properties = Json::trusted(text);
     let event = Event {
@@ -115,6 +131,7 @@ pub fn decode_event(seq: Seq, bytes: &[u8]) -> Result<StoredEvent, BadBytes> {
         context: Context { environment, origin, worker_id },
         properties,
         ttl,
+        beside,
     };
     Ok(StoredEvent { seq, event, links })
 }
@@ -144,7 +161,7 @@ impl Head {
             return Err(BadBytes("is an event of an unknown version"));
         }
         let flags = reader.byte()?;
-        if flags & !(HAS_WORKER | HAS_TTL | IS_ASIDE) != 0 {
+        if flags & !(HAS_WORKER | HAS_TTL | IS_ASIDE | HAS_BESIDE) != 0 {
             return Err(BadBytes("is an event with unknown flags"));
         }
         let mut millis = [0; 8];

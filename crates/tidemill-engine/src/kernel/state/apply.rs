@@ -251,8 +251,9 @@ impl State {
     pub fn apply_event(&mut self, seq: Seq, event: &Event) -> Links {
         let aside = event.event_type.as_str() == KnownType::TaskHeartbeat.as_str();
         let push = |stream: &mut Stream| stream.push(seq, event.position(), aside);
-        match event.entity.kind.as_str() {
-            "TASK" => {
+        // The id of a job that another system names is any other entity's.
+        match (event.entity.kind.as_str(), JobId::new(event.entity.id.as_str())) {
+            ("TASK", _) => {
                 let request = tidemill_model::RequestId::trusted(event.entity.id.as_str());
                 let key = TaskKey { tenant: event.tenant.clone(), request };
                 // Unknown only while a log without its beginning is read; the row is carried further on.
@@ -264,9 +265,8 @@ impl State {
                 self.rows.touch(|| RowKey::Task(key));
                 links
             }
-            "JOB" => {
-                let job = JobId::new(event.entity.id.as_str()).ok().and_then(|id| self.jobs.get_mut(&id));
-                let Some(job) = job else { return Links::default() };
+            ("JOB", Ok(id)) => {
+                let Some(job) = self.jobs.get_mut(&id) else { return Links::default() };
                 let links = push(&mut job.head.stream);
                 if event.event_type.as_str() == KnownType::JobCompleted.as_str() {
                     job.head.completed_at = Some(event.timestamp);

@@ -182,15 +182,12 @@ impl State {
 
     /// Where the events of an entity stand.
     pub fn stream(&self, tenant: &TenantId, entity: &Entity) -> Option<Stream> {
-        match entity.kind.as_str() {
-            "TASK" => {
+        match (entity.kind.as_str(), JobId::new(entity.id.as_str())) {
+            ("TASK", _) => {
                 let request = tidemill_model::RequestId::trusted(entity.id.as_str());
                 self.task(&TaskKey { tenant: tenant.clone(), request }).map(|task| task.entry.stream.clone())
             }
-            "JOB" => {
-                let job = JobId::new(entity.id.as_str()).ok()?;
-                self.job(tenant, job).map(|job| job.head.stream.clone())
-            }
+            ("JOB", Ok(job)) => self.job(tenant, job).map(|job| job.head.stream.clone()),
             _ => self.entities.get(&(tenant.clone(), entity.clone())).cloned(),
         }
     }

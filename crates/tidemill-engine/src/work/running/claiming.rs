@@ -22,6 +22,7 @@ use crate::kernel::command::{Begin, Claim, Command, Release, Spent, Surroundings
 use crate::kernel::commit::TaskKey;
 use crate::kernel::reads::Reads as _;
 use crate::kernel::reply::{Assignment, Reply};
+use crate::outside::lenient::{if_readable, or_default};
 
 /// A worker that asks for tasks.
 #[derive(Debug, Clone)]
@@ -116,9 +117,9 @@ impl ParentFiles {
 struct Completion {
     #[serde(default, deserialize_with = "given")]
     output: Option<Json>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     artifacts: Vec<ArtifactFile>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "if_readable")]
     fence: Option<Fence>,
 }
 

@@ -39,11 +39,11 @@ impl Exhausted {
 }
 
 /// How a task is given up.
-pub(super) struct End {
-    pub(super) fence: Fence,
-    pub(super) why: Exhausted,
+pub(crate) struct End {
+    pub(crate) fence: Fence,
+    pub(crate) why: Exhausted,
     /// What the last attempt said.
-    pub(super) said: LastError,
+    pub(crate) said: LastError,
 }
 
 /// Ends a task that no worker may try again, or parks it. Nobody holds it, so the fence is raised.
@@ -67,7 +67,7 @@ pub(crate) fn give_up(
     report_failure(task, draft);
 }
 
-pub(super) fn end_exhausted(
+pub(crate) fn end_exhausted(
     key: &TaskKey,
     task: &TaskRef<'_>,
     head: &TaskHead,

@@ -454,6 +454,7 @@ impl<B: Backend> Engine<B> {
             context: self.inner.site.context(Origin::Worker, Some(completion.worker)),
             properties: Json::of(&completed),
             ttl: None,
+            beside: None,
         };
         let id = event.id;
         let packed = self.pack(event)?;

@@ -317,6 +317,7 @@ impl<B: Backend> Engine<B> {
             context: self.inner.site.context(Origin::ProducerApi, None),
             properties,
             ttl: None,
+            beside: None,
         }
     }
 }

@@ -46,7 +46,8 @@ pub fn fold_task<'a>(events: impl IntoIterator<Item = &'a Event>) -> Result<Opti
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fact {
     at: Position,
-    run: u32,
+    /// Events of other senders do not say it: they are of the newest run that was open before them.
+    run: Option<u32>,
     /// Which right to run the task the event was written with; not all are written by a worker.
     fence: Option<Fence>,
     kind: Kind,
@@ -93,7 +94,12 @@ impl Fact {
             KnownType::TaskPending => |_| Kind::Opened,
             KnownType::TaskProcessingStarted | KnownType::TaskHeartbeat => |_| Kind::Working,
             KnownType::TaskProcessingFailed => |properties| Kind::AttemptFailed {
-                number: if properties.counted == Some(false) { Some(0) } else { properties.attempt_number },
+                number: match properties.counted {
+                    Some(false) => Some(0),
+                    // Other senders count deliveries, or nothing.
+                    _ if properties.fence.is_none() => None,
+                    _ => properties.attempt_number,
+                },
                 parked: properties.parked == Some(true),
             },
             KnownType::TaskCompleted => |_| Kind::Ended { outcome: Outcome::Completed, attempts: None },
@@ -123,7 +129,8 @@ impl Fact {
         let properties: Properties<'_> = read(event, known)?;
         Ok(Some(Self {
             at: event.position(),
-            run: properties.run.unwrap_or(1),
+            // The engine leaves out the first.
+            run: properties.run.or(properties.fence.map(|_| 1)),
             fence: properties.fence,
             kind: kind(&properties),
         }))
@@ -133,9 +140,18 @@ impl Fact {
 impl FoldedTask {
     /// The fold of facts in order.
     pub(super) fn of(facts: &[Fact]) -> Option<Self> {
+        let mut open = 1;
+        let runs: Vec<u32> = facts
+            .iter()
+            .map(|fact| {
+                let run = fact.run.unwrap_or(open);
+                open = open.max(run);
+                run
+            })
+            .collect();
         // An event of a run proves that the run was opened, even where its `Task Pending` has not arrived or is gone.
-        let run = facts.iter().map(|fact| fact.run).max()?;
-        let newest = facts.iter().filter(|fact| fact.run == run);
+        let run = runs.iter().copied().max()?;
+        let newest = facts.iter().zip(&runs).filter(|(_, of)| **of == run).map(|(fact, _)| fact);
         // No right is given out once a run has ended. So what was written with an older right than another event of
         // the run is no outcome: that worker had been replaced.
         let fence = newest.clone().filter_map(|fact| fact.fence).max();
@@ -315,6 +331,19 @@ mod tests {
             (vec![PENDING, started, failed, resumed, restarted], (2, Processing, None, 0, None)),
             (vec![PENDING, started, failed, restarted], (2, Processing, None, 0, None)),
             (vec![PENDING, ("user.created", "[]"), ("Task Sighed", "{}")], (1, Pending, None, 0, None)),
+            // Other senders say neither run nor fence: their events are of the run that is open.
+            (
+                vec![PENDING, started, failed, resumed, ("Task Completed", "{}")],
+                (2, Completed, Some(Outcome::Completed), 1, Some(5)),
+            ),
+            (
+                vec![
+                    PENDING,
+                    ("Task Processing Failed", r#"{"attemptNumber":3}"#),
+                    ("Task Processing Failed", r#"{"attemptNumber":3}"#),
+                ],
+                (1, Processing, None, 2, None),
+            ),
         ] {
             let events = history(&events);
             let view = fold(&events);
@@ -408,6 +437,6 @@ mod tests {
 
     fn fence_of_run(events: &[Event], run: u32) -> Fence {
         let facts = events.iter().filter_map(|event| Fact::of(event).unwrap());
-        facts.filter(|fact| fact.run == run).filter_map(|fact| fact.fence).max().unwrap_or_default()
+        facts.filter(|fact| fact.run == Some(run)).filter_map(|fact| fact.fence).max().unwrap_or_default()
     }
 }
