@@ -31,7 +31,7 @@ pub use types::jobs::{
     JobsCancelled, JobsFilter, JobsResumed, ResumeRequest, Resumed, RetriedTask, RetryRequest, TaskRow,
     TasksAdded, TasksChanged,
 };
-pub use types::keys::{KeyCreated, KeyRequest, KeyView};
+pub use types::keys::{AwsCredentials, KeyCreated, KeyRequest, KeyView};
 pub use types::queue::{
     QueueView, ReceiveRequest, ReceivedMessage, ReceivedMessages, SendAttributes, SendBody, SendRequest,
     Sent, VisibilityRequest,

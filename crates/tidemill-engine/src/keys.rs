@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tidemill_model::values::hex;
 use tidemill_model::{ApiKeyRecord, ApiToken, KeyId, Role, TenantId};
 
 use crate::definitions::definition::{put, read};
@@ -17,6 +18,7 @@ use crate::kernel::command::PutRecords;
 use crate::kernel::reads::Reads as _;
 use crate::kernel::record::{RecordKey, RecordKind};
 use crate::kernel::reply::Refusal;
+use crate::triage::TokenFault;
 
 /// What is known of keys without asking the store.
 #[derive(Debug, Default)]
@@ -29,6 +31,9 @@ pub(crate) struct KnownKeys {
 }
 
 type Seen = HashMap<KeyId, Arc<ApiKeyRecord>, foldhash::fast::RandomState>;
+
+/// A sealed secret has a nonce before it and a tag behind it.
+const SEALED_SECRET_BYTES: usize = 12 + ApiToken::SECRET_LENGTH + 16;
 
 /// How many keys are kept at hand.
 const SEEN_MAX: usize = 1_024;
@@ -74,6 +79,26 @@ impl<B: Backend> Engine<B> {
         role: Role,
         label: Option<String>,
     ) -> Result<(ApiKeyRecord, ApiToken), EngineError> {
+        self.make_key(tenants, role, label, false).await
+    }
+
+    /// Makes a key that clients of AWS sign with too. Its secret is kept, sealed.
+    pub async fn create_signing_key(
+        &self,
+        tenants: Vec<TenantId>,
+        role: Role,
+        label: Option<String>,
+    ) -> Result<(ApiKeyRecord, ApiToken), EngineError> {
+        self.make_key(tenants, role, label, true).await
+    }
+
+    async fn make_key(
+        &self,
+        tenants: Vec<TenantId>,
+        role: Role,
+        label: Option<String>,
+        is_signing: bool,
+    ) -> Result<(ApiKeyRecord, ApiToken), EngineError> {
         let count_max = if role == Role::Worker { KEY_TENANTS_MAX } else { 1 };
         check::count("tenants", tenants.len(), count_max)?;
         if let Some(label) = &label {
@@ -83,6 +108,12 @@ impl<B: Backend> Engine<B> {
         let filled = getrandom::fill(&mut id).and_then(|()| getrandom::fill(&mut secret));
         filled.map_err(|error| Fault::Stopped(format!("the system gives no random bytes: {error}")))?;
         let token = ApiToken::from_random(id, secret);
+        let sealed_secret = if is_signing {
+            let sealed = self.inner.tokens.seal_text(&sealed_under(token.id()), token.secret())?;
+            Some(hex::encode(&sealed))
+        } else {
+            None
+        };
         let record = ApiKeyRecord {
             id: token.id().clone(),
             hash: token.hash(),
@@ -91,6 +122,7 @@ impl<B: Backend> Engine<B> {
             label,
             created_at: self.inner.clock.now(),
             revoked_at: None,
+            sealed_secret,
         };
         let records = vec![put(key_of(token.id()), &record, 0)];
         self.put_records(PutRecords { records, unused: None }).await?;
@@ -132,18 +164,33 @@ impl<B: Backend> Engine<B> {
     /// Whose key this is, if it is one and in force.
     pub async fn authenticate(&self, token: &str) -> Result<Option<ApiKeyRecord>, EngineError> {
         let Ok(token) = ApiToken::parse(token) else { return Ok(None) };
-        let seen = self.inner.keys.seen().get(token.id()).cloned();
-        let known = if let Some(known) = seen {
-            (*known).clone()
-        } else {
-            let key = key_of(token.id());
-            let changes = self.inner.keys.changes.load(Ordering::Acquire);
-            let Some(record) = self.inner.backend.record(key.clone()).await? else { return Ok(None) };
-            let known: ApiKeyRecord = read(&key, &record)?;
-            self.inner.keys.keep(&known, changes);
-            known
+        let known = self.known_key(token.id()).await?;
+        Ok(known.filter(|known| known.admits(&token)).map(|known| (*known).clone()))
+    }
+
+    /// The key of this id and its secret, if clients of AWS may sign with it and it is in force.
+    pub async fn signing_key(&self, id: &str) -> Result<Option<(ApiKeyRecord, String)>, EngineError> {
+        let Ok(id) = KeyId::new(id) else { return Ok(None) };
+        let Some(known) = self.known_key(&id).await?.filter(|known| known.revoked_at.is_none()) else {
+            return Ok(None);
         };
-        Ok(Some(known).filter(|known| known.admits(&token)))
+        let Some(sealed) = known.sealed_secret.as_deref() else { return Ok(None) };
+        let sealed: [u8; SEALED_SECRET_BYTES] = hex::decode(sealed).ok_or(TokenFault::Damaged)?;
+        let secret = self.inner.tokens.open_text(&sealed_under(&id), &sealed)?;
+        Ok(Some(((*known).clone(), secret)))
+    }
+
+    /// A key, in force or not.
+    async fn known_key(&self, id: &KeyId) -> Result<Option<Arc<ApiKeyRecord>>, EngineError> {
+        if let Some(known) = self.inner.keys.seen().get(id) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let key = key_of(id);
+        let changes = self.inner.keys.changes.load(Ordering::Acquire);
+        let Some(record) = self.inner.backend.record(key.clone()).await? else { return Ok(None) };
+        let known: ApiKeyRecord = read(&key, &record)?;
+        self.inner.keys.keep(&known, changes);
+        Ok(Some(Arc::new(known)))
     }
 
     /// Whether a key that was seen before is still in force.
@@ -189,6 +236,11 @@ pub async fn is_guarded<B: Backend>(backend: &B) -> Result<bool, Fault> {
 
 async fn has_any_key<B: Backend>(backend: &B) -> Result<bool, Fault> {
     Ok(!backend.records(RecordKind::ApiKey, None, None, 1).await?.is_empty())
+}
+
+/// What the secret of a key is sealed under: that of one key is not opened as another's.
+fn sealed_under(id: &KeyId) -> String {
+    format!("key {id}")
 }
 
 fn key_of(id: &KeyId) -> RecordKey {

@@ -19,6 +19,9 @@ pub struct KeyRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
     pub label: Option<String>,
+    /// Clients of AWS sign with it too, at a server with the gateway. Its secret is kept, sealed.
+    #[serde(default, skip_serializing_if = "tidemill_model::is_default")]
+    pub aws: bool,
 }
 
 /// A key, without its secret.
@@ -43,4 +46,17 @@ pub struct KeyCreated {
     pub key: KeyView,
     /// `Authorization: Bearer` and this.
     pub token: String,
+    /// What clients of AWS sign with, if the key was made for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aws: Option<AwsCredentials>,
+}
+
+/// A key as clients of AWS know it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AwsCredentials {
+    /// `AWS_ACCESS_KEY_ID`
+    pub access_key_id: String,
+    /// `AWS_SECRET_ACCESS_KEY`
+    pub secret_access_key: String,
 }

@@ -111,26 +111,36 @@ impl TokenSealer {
 
     /// The token as it may be stored. Only the same tenant's is opened again.
     pub fn seal(&self, tenant: &TenantId, token: &TaskToken) -> Result<NewToken, TokenFault> {
-        let mut nonce = [0; NONCE_LEN];
-        self.random.fill(&mut nonce).map_err(|_| TokenFault::Random)?;
-        let mut sealed = nonce.to_vec();
-        let mut text = token.expose().as_bytes().to_vec();
-        let aad = Aad::from(tenant.as_str().as_bytes());
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        self.key()?.seal_in_place_append_tag(nonce, aad, &mut text).map_err(|_| TokenFault::Damaged)?;
-        sealed.append(&mut text);
+        let sealed = self.seal_text(tenant.as_str(), token.expose())?;
         Ok(NewToken { digest: Arc::from(token.digest()), sealed: Arc::from(sealed) })
     }
 
     /// The token that was sealed.
     pub fn open(&self, tenant: &TenantId, sealed: &[u8]) -> Result<TaskToken, TokenFault> {
+        TaskToken::new(self.open_text(tenant.as_str(), sealed)?).map_err(|_| TokenFault::Damaged)
+    }
+
+    /// A text as it may be stored. It is opened again under the same name only.
+    pub(crate) fn seal_text(&self, name: &str, text: &str) -> Result<Vec<u8>, TokenFault> {
+        let mut nonce = [0; NONCE_LEN];
+        self.random.fill(&mut nonce).map_err(|_| TokenFault::Random)?;
+        let mut sealed = nonce.to_vec();
+        let mut text = text.as_bytes().to_vec();
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let aad = Aad::from(name.as_bytes());
+        self.key()?.seal_in_place_append_tag(nonce, aad, &mut text).map_err(|_| TokenFault::Damaged)?;
+        sealed.append(&mut text);
+        Ok(sealed)
+    }
+
+    /// The text that was sealed under a name.
+    pub(crate) fn open_text(&self, name: &str, sealed: &[u8]) -> Result<String, TokenFault> {
         let (nonce, text) = sealed.split_at_checked(NONCE_LEN).ok_or(TokenFault::Damaged)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| TokenFault::Damaged)?;
         let mut text = text.to_vec();
-        let aad = Aad::from(tenant.as_str().as_bytes());
+        let aad = Aad::from(name.as_bytes());
         let opened = self.key()?.open_in_place(nonce, aad, &mut text).map_err(|_| TokenFault::Damaged)?;
-        let text = String::from_utf8(opened.to_vec()).map_err(|_| TokenFault::Damaged)?;
-        TaskToken::new(text).map_err(|_| TokenFault::Damaged)
+        String::from_utf8(opened.to_vec()).map_err(|_| TokenFault::Damaged)
     }
 
     /// A token that nobody can guess.

@@ -1,6 +1,7 @@
 //! API keys: which callers may call, for which tenants, and in which role.
 //!
-//! A key is shown once, when it is made. What is kept is its id, which may be seen, and the SHA-256 of its secret.
+//! A key is shown once, when it is made. What is kept is its id, which may be seen, and the SHA-256 of its secret. A key that
+//! signs requests as clients of AWS do needs its secret on both sides: such a key keeps it, sealed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -131,6 +132,11 @@ impl ApiToken {
         KeyHash(Sha256::digest(self.secret.as_bytes()).into())
     }
 
+    /// The part that nobody else may know.
+    pub fn secret(&self) -> &str {
+        &self.secret
+    }
+
     /// The whole key as text. Show it once.
     pub fn reveal(&self) -> String {
         format!("tm_{}_{}", self.id, self.secret)
@@ -192,6 +198,9 @@ pub struct ApiKeyRecord {
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
+    /// The secret, sealed and in hexadecimal digits, if clients of AWS may sign with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed_secret: Option<String>,
 }
 
 impl ApiKeyRecord {
@@ -220,6 +229,7 @@ mod tests {
             label: None,
             created_at: Timestamp::MIN,
             revoked_at: None,
+            sealed_secret: None,
         }
     }
 

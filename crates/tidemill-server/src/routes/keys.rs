@@ -4,7 +4,7 @@ use axum::http::{Method, StatusCode};
 use tidemill_model::{ApiKeyRecord, KeyId, TenantId, Timestamp};
 
 use crate::admission::caller::Caller;
-use crate::api::{KeyCreated, KeyRequest, KeyView, Page};
+use crate::api::{AwsCredentials, KeyCreated, KeyRequest, KeyView, Page};
 use crate::problem::Problem;
 use crate::request::param::Kind;
 use crate::request::{json_body, list_cursor};
@@ -74,9 +74,18 @@ async fn create(call: Call) -> Reply {
     if request.tenants.is_none() {
         tenants.push(call.tenant()?);
     }
-    let (key, token) = call.app.engine().create_key(tenants, request.role, request.label).await?;
+    let engine = call.app.engine();
+    let (key, token) = if request.aws {
+        engine.create_signing_key(tenants, request.role, request.label).await?
+    } else {
+        engine.create_key(tenants, request.role, request.label).await?
+    };
     call.app.keys_changed();
-    json(StatusCode::CREATED, &KeyCreated { key: view(&key), token: token.reveal() })
+    let aws = request.aws.then(|| AwsCredentials {
+        access_key_id: token.id().to_string(),
+        secret_access_key: token.secret().to_owned(),
+    });
+    json(StatusCode::CREATED, &KeyCreated { key: view(&key), token: token.reveal(), aws })
 }
 
 async fn list(call: Call) -> Reply {

@@ -48,6 +48,9 @@ enum What {
         /// What it is for, in words
         #[arg(long)]
         label: Option<String>,
+        /// Clients of AWS sign with it too (`serve --aws-gateway`)
+        #[arg(long)]
+        aws: bool,
     },
     /// List keys, without their secrets
     List {
@@ -97,9 +100,9 @@ impl Keys {
         block_on(async {
             let client = reach.client(config).await?;
             match self.what {
-                What::Create { role, tenants, label } => {
+                What::Create { role, tenants, label, aws } => {
                     let tenants = (!tenants.is_empty()).then_some(tenants);
-                    let request = api::KeyRequest { role: role.role(), tenants, label };
+                    let request = api::KeyRequest { role: role.role(), tenants, label, aws };
                     create(&client, &request, json, out).await
                 }
                 What::List { limit } => list(&client, limit, json, out).await,
@@ -137,6 +140,10 @@ async fn create(client: &Client, request: &api::KeyRequest, json: bool, out: &mu
             word(created.key.role),
             created.key.tenants.join(", ")
         ));
+        if let Some(aws) = &created.aws {
+            out.data(format_args!("AWS_ACCESS_KEY_ID={}", aws.access_key_id))?;
+            out.data(format_args!("AWS_SECRET_ACCESS_KEY={}", aws.secret_access_key))?;
+        }
         if is_first {
             warn_of_no_admin(out);
         }
