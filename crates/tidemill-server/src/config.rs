@@ -5,6 +5,8 @@ use std::time::Duration;
 use tidemill_model::workflow::Catalogue;
 use tidemill_model::{AppName, TaskSecrets, TenantId};
 
+use crate::gateway::GatewayNames;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Whose data a server without keys serves.
@@ -43,6 +45,8 @@ pub struct ServerConfig {
     pub task_secrets: Option<TaskSecrets>,
     /// What codes of errors mean.
     pub catalogue: Catalogue,
+    /// What clients of AWS call the parts of this server; `None`: it does not answer them.
+    pub gateway: Option<GatewayNames>,
 }
 
 impl Default for ServerConfig {
@@ -66,6 +70,7 @@ impl Default for ServerConfig {
             grace: Duration::from_secs(10),
             task_secrets: None,
             catalogue: Catalogue::built_in(),
+            gateway: None,
         }
     }
 }

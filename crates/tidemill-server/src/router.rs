@@ -18,11 +18,13 @@ use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use axum::routing::any;
+use tower::ServiceExt as _;
 
 use crate::admission::caller::Caller;
 use crate::admission::keyless;
 use crate::app::App;
 use crate::connection::{Connection, Peer};
+use crate::gateway::{GatewayNames, door};
 use crate::problem::Problem;
 use crate::request::asked::answered;
 use crate::request::body;
@@ -37,6 +39,8 @@ use crate::{dashboard, routes};
 
 /// What the log calls the route of a path that there is not.
 const NOWHERE: &str = "-";
+/// What it calls the route of clients of AWS.
+const GATEWAY: &str = "aws-gateway";
 
 /// The API and the dashboard as a service. Each request is handled as that of its `Caller`, if its extensions hold one;
 /// otherwise it must come over a connection, with a key or as the local user.
@@ -55,7 +59,8 @@ pub fn router(app: App) -> Router {
         };
         router = router.route(path, any(handle));
     }
-    dashboard::mount(app.clone(), router).fallback(move |request: Request| {
+    let gateway = app.config().gateway.clone().map(|names| (app.clone(), names));
+    let router = dashboard::mount(app.clone(), router).fallback(move |request: Request| {
         let (app, known) = (app.clone(), Arc::clone(&known));
         answered(request.method().clone(), NOWHERE, async move {
             let (parts, body) = request.into_parts();
@@ -64,6 +69,28 @@ pub fn router(app: App) -> Router {
             body::discard(body).await;
             secured(problem.answer(|text| app.engine().clean(text)))
         })
+    });
+    match gateway {
+        Some((app, names)) => with_gateway(router, app, names),
+        None => router,
+    }
+}
+
+/// Requests of clients of AWS are told apart before anything is looked up.
+fn with_gateway(router: Router, app: App, names: GatewayNames) -> Router {
+    Router::new().fallback(move |request: Request| {
+        let (router, app, names) = (router.clone(), app.clone(), names.clone());
+        async move {
+            let (parts, body) = request.into_parts();
+            let is_aws = door::is_aws(&parts);
+            let request = Request::from_parts(parts, body);
+            if is_aws {
+                let method = request.method().clone();
+                return answered(method, GATEWAY, door::answer(app, names, request)).await;
+            }
+            let Ok(response) = router.oneshot(request).await;
+            response
+        }
     })
 }
 
@@ -224,7 +251,7 @@ pub(crate) async fn check_closed(app: &App) -> Result<(), Problem> {
     Err(Problem::forbidden("STORE_CLOSED", STORE_CLOSED))
 }
 
-fn check_local(parts: &Parts) -> Result<(), Problem> {
+pub(crate) fn check_local(parts: &Parts) -> Result<(), Problem> {
     let Some(connection) = parts.extensions.get::<Connection>() else {
         return Err(Problem::unauthenticated("a request without a connection needs a caller"));
     };
@@ -336,7 +363,7 @@ pub(crate) fn secured(mut response: Response<Body>) -> Response<Body> {
 }
 
 /// What a panic said.
-fn panicked(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     format!("it panicked: {}", text.as_deref().unwrap_or("without a word"))

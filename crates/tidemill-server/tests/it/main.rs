@@ -16,6 +16,7 @@ mod document;
 mod events;
 mod executions;
 mod exposition;
+mod gateway;
 mod health;
 mod jobs;
 mod keys;

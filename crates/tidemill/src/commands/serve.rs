@@ -61,6 +61,9 @@ pub(crate) struct Serve {
     /// Do only some of it: api, worker, timers, scripts, courier, health, with commas between [default: all]
     #[arg(long, value_name = "ROLES")]
     roles: Option<String>,
+    /// Answer clients of AWS too: signed requests to EventBridge and STS
+    #[arg(long)]
+    aws_gateway: bool,
     /// How many tasks run at a time [default: 3]
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
@@ -79,6 +82,7 @@ impl Serve {
         add(&mut flags, "TIDEMILL_BACKEND", "--backend", self.backend.as_ref());
         add(&mut flags, "TIDEMILL_ROLES", "--roles", self.roles.as_ref());
         add(&mut flags, "TIDEMILL_LISTEN", "--listen", self.listen.as_ref());
+        add(&mut flags, "AWS_GATEWAY", "--aws-gateway", self.aws_gateway.then_some("true"));
         add(&mut flags, "MAX_CONCURRENT", "--concurrency", self.concurrency);
         add(&mut flags, "TIDEMILL_RUN_AS", "--run-as", self.run_as.as_ref());
         add(&mut flags, "LOG_FORMAT", "--log-format", self.log_format.as_ref());
@@ -94,6 +98,10 @@ impl Serve {
             #[cfg(feature = "aws")]
             if config.values.backend == BackendName::Aws {
                 use crate::aws::{Purpose, Stage};
+                if config.values.gateway.is_some() {
+                    let problem = "AWS_GATEWAY is for a data directory: on AWS its clients speak to AWS";
+                    return Err(CommandError::Unusable(problem.to_owned()));
+                }
                 let works = roles.contains(&Role::Worker);
                 let purpose = if works { Purpose::Working } else { Purpose::Asking };
                 let stage = Stage::open(config, purpose).await?;

@@ -130,6 +130,7 @@ impl Resolved {
             app: self.values.app.clone(),
             catalogue: self.workflows.catalogue.clone(),
             task_secrets: self.values.task_secrets.clone(),
+            gateway: self.values.gateway.clone(),
             ..ServerConfig::default()
         };
         if let Some(limit) = self.values.rate_limit {

@@ -446,6 +446,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
     .also(&["EVENT_BUS_NAME"]),
     setting("S3_BUCKET", Kind::Text, None, "its bucket"),
     setting(
+        "AWS_GATEWAY",
+        Kind::Flag,
+        Some("false"),
+        "whether a server on a data directory answers clients of AWS too, under the names of the settings above",
+    ),
+    setting(
         "PROCESSING_TIMEOUT_MS",
         Kind::Millis { min: 0, max: 366 * DAY },
         Some("20000"),

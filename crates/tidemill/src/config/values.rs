@@ -13,6 +13,7 @@ use tidemill_engine::outbound::{AllowedHosts, JobFailedAlerts};
 use tidemill_engine::policy::{AlertTargets, Policy};
 use tidemill_model::{AppName, RetryPolicy, TaskSecrets, TenantId};
 use tidemill_outbound::OutboundSettings;
+use tidemill_server::GatewayNames;
 use tidemill_worker::spawner::RunAs;
 
 use super::role::Role;
@@ -75,6 +76,8 @@ pub(crate) struct Values {
     pub(crate) token_key_file: Option<PathBuf>,
     /// The key of tokens itself.
     pub(crate) token_key: Option<String>,
+    /// What clients of AWS call the parts of this server, if it serves them.
+    pub(crate) gateway: Option<GatewayNames>,
     #[cfg(feature = "aws")]
     pub(crate) aws: AwsValues,
     /// The targets of deliveries, and how to reach them.
@@ -116,6 +119,19 @@ pub(crate) struct AwsValues {
     /// `None`: there is no bus.
     pub(crate) bus: Option<String>,
     pub(crate) bucket: Option<String>,
+}
+
+/// The names that clients of AWS use are those of the settings that they have themselves.
+fn gateway_names(given: &Given<'_>) -> GatewayNames {
+    let usual = GatewayNames::default();
+    let queue = given.maybe("SQS_QUEUE_URL").and_then(|url| url.trim_end_matches('/').rsplit('/').next());
+    GatewayNames {
+        queue: queue.filter(|name| !name.is_empty()).map_or(usual.queue, str::to_owned),
+        table: given.text("DYNAMODB_EVENTS_TABLE_NAME").to_owned(),
+        bus: given.text("EVENTBRIDGE_BUS_NAME").to_owned(),
+        bucket: given.maybe("S3_BUCKET").map_or(usual.bucket, str::to_owned),
+        region: given.text("AWS_REGION").to_owned(),
+    }
 }
 
 /// Settings that agents get as variables.
@@ -193,6 +209,7 @@ impl Values {
             park_timeout: given.millis("PARK_TIMEOUT"),
             token_key_file: given.maybe("TOKEN_KEY_FILE").map(PathBuf::from),
             token_key: given.maybe("TOKEN_KEY").map(str::to_owned),
+            gateway: given.flag("AWS_GATEWAY").then(|| gateway_names(&given)),
             #[cfg(feature = "aws")]
             aws: AwsValues {
                 key: given.maybe("AWS_ACCESS_KEY_ID").map(str::to_owned),

@@ -26,7 +26,7 @@ const MAP: [(&str, &[&str]); 17] = [
         ],
     ),
     ("lambda", &["aws", "server", "outbound", "engine", "model"]),
-    ("server", &["api", "engine", "matcher", "model"]),
+    ("server", &["api", "aws-wire", "engine", "matcher", "model"]),
     ("worker", &["api", "engine", "model"]),
     ("agent", &["model"]),
     ("script", &["model"]),
