@@ -230,6 +230,22 @@ pub async fn a_silent_worker_of_another_system_is_replaced<W: TestWorld>(lab: La
     check(lab, &request("t-1")).await;
 }
 
+/// A worker of the engine is known by its fence. An event that gives its name says nothing of its task.
+pub async fn a_name_does_not_stand_for_a_fence<W: TestWorld>(lab: Lab<W>) {
+    message(&lab, "t-1").await;
+    let task = lab.claim_as("their-1", 1).await.remove(0);
+    for (number, event_type) in
+        (1..).zip(["Task Heartbeat", "Task Completed", "Task Failed", "Task Processing Failed"])
+    {
+        let detail = said(&lab, "t-1", event_type, number, &json!({}));
+        assert!(matches!(refused(&lab, &detail).await, Refusal::LeaseLost { .. }), "{event_type}");
+    }
+    let started = said(&lab, "t-1", "Task Processing Started", 9, &until(&lab));
+    assert!(matches!(refused(&lab, &started).await, Refusal::Held { .. }));
+    lab.report(&task, completed("{}")).await.expect("the lease is held");
+    check(lab, &request("t-1")).await;
+}
+
 /// The type of an event decides whether a failure is final. The last attempt that fails ends in a dead letter.
 pub async fn a_failed_attempt_is_not_the_end<W: TestWorld>(lab: Lab<W>) {
     message(&lab, "t-1").await;

@@ -64,6 +64,7 @@ macro_rules! conformance_cases {
                 a_task_that_is_only_told_of_is_not_run,
                 a_worker_of_another_system_runs_a_task,
                 a_silent_worker_of_another_system_is_replaced,
+                a_name_does_not_stand_for_a_fence,
                 a_failed_attempt_is_not_the_end,
                 tenants_do_not_meet;
             leases:

@@ -33,6 +33,8 @@ use crate::work::running::give_up::{End, Exhausted, end_exhausted, report_failur
 use crate::work::submitting::submit_job::{earlier_effect, remember};
 use crate::work::submitting::submit_task::ALONE;
 
+/// What the owner of a lease begins with that another system's worker took.
+const OUTSIDE: &str = "outside/";
 /// The route under which events of other senders are known again.
 const ONCE: &str = "event";
 
@@ -219,7 +221,7 @@ impl TakeIn {
     ) -> Result<(), Refusal> {
         let (key, now) = (&saying.task, draft.now());
         let until = until.unwrap_or_else(|| now.plus(draft.policy().lease_millis));
-        let mine = |lease: &tidemill_model::Lease| *lease.owner.worker == *saying.worker.as_str();
+        let mine = |lease: &tidemill_model::Lease| saying.is_owner(&lease.owner);
         match &head.state {
             TaskState::Done(_) => return Err(Refusal::TaskEnded(key.request.clone())),
             TaskState::Parked => return Err(Refusal::Parked(key.request.clone())),
@@ -231,7 +233,7 @@ impl TakeIn {
             }
             TaskState::Leased(_) | TaskState::Queued => {
                 let fence = head.fence.next();
-                let owner = Owner { worker: Arc::from(saying.worker.as_str()), generation: None };
+                let owner = saying.owner();
                 let takeover = head.lease().is_some();
                 draft.change(key, TaskChangeKind::Acquire { fence, owner, until, at: now, takeover });
                 draft.change(key, TaskChangeKind::Begin { fence });
@@ -330,12 +332,21 @@ fn is_leased(head: &TaskHead, now: Timestamp) -> bool {
 }
 
 impl TaskSaying {
+    /// A name is easily taken: it is good for leases that were taken by events, and never for those of workers with a fence.
+    fn owner(&self) -> Owner {
+        Owner { worker: Arc::from(format!("{OUTSIDE}{}", self.worker)), generation: None }
+    }
+
+    fn is_owner(&self, owner: &Owner) -> bool {
+        owner.worker.strip_prefix(OUTSIDE) == Some(self.worker.as_str()) && owner.generation.is_none()
+    }
+
     /// Only the holder of the lease says how the work goes on.
     fn held(&self, head: &TaskHead) -> Result<(), Refusal> {
         if head.outcome().is_some() {
             return Err(Refusal::TaskEnded(self.task.request.clone()));
         }
-        let is_holder = head.lease().is_some_and(|lease| *lease.owner.worker == *self.worker.as_str());
+        let is_holder = head.lease().is_some_and(|lease| self.is_owner(&lease.owner));
         if is_holder {
             return Ok(());
         }
