@@ -227,11 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_beside_an_event_does_not_hide_it() {
+    fn what_others_wrote_beside_an_event_comes_back_with_it() {
         let event = event(r#"{"a":1}"#);
         let mut item = event_item(&event).unwrap();
         item.insert("note".to_owned(), text("of somebody else"));
-        assert_eq!(read_event(item.clone()).unwrap(), event);
+        let fields = Some(Json::trusted(r#"{"note":"of somebody else"}"#));
+        let beside = Some(Box::new(tidemill_model::Beside { context: None, fields }));
+        assert_eq!(read_event(item.clone()).unwrap(), Event { beside, ..event });
         item.remove("eventType");
         assert!(read_event(item).is_err());
     }

@@ -1,7 +1,7 @@
 //! Reading an event back from its JSON object.
 //!
 //! No event changes on its way through: a field that is of another kind or at odds with the others is refused by name, and
-//! what no field of an event can say is kept beside them. Fields that keys tell may be missing.
+//! what no field of an event can say is kept beside them. A sender may leave out fields that keys tell; a store may not.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -184,20 +184,22 @@ impl<'a> EventFields<'a> {
         self.problem.get_or_insert(problem);
     }
 
-    /// The event. `app` is whose it is when no key says so.
+    /// The event. `app` is given for those of a sender: whose it is when no key says so.
     pub(crate) fn event(&self, received_at: Timestamp, app: Option<&AppName>) -> Result<Event, BadEvent> {
         let position = parse_sk(&self.text(SK)?)?;
+        let is_sent = app.is_some();
         let app = self.app(app)?;
         let properties = match self.values[PROPERTIES] {
-            None => Json::empty_object(),
+            None if is_sent => Json::empty_object(),
+            None => return Err(BadEvent::Missing { field: "properties" }),
             Some(sent) if sent.get().starts_with('{') => Json::from_raw(sent),
             Some(_) => return Err(BadEvent::Kind { field: "properties", expected: "a JSON object" }),
         };
         let (context, context_beside) = self.context();
         let event = Event {
             id: position.id,
-            tenant: self.tenant()?,
-            entity: self.entity(&app)?,
+            tenant: self.tenant(is_sent)?,
+            entity: self.entity(is_sent.then_some(&app))?,
             app,
             event_type: EventType::new(self.text(EVENT_TYPE)?)?,
             timestamp: self.moment(TIMESTAMP)?,
@@ -222,8 +224,8 @@ impl<'a> EventFields<'a> {
         AppName::new(app).map_err(|bad| BadEvent::Id { field: "GSI2PK", problem: bad.problem })
     }
 
-    fn tenant(&self) -> Result<TenantId, BadEvent> {
-        if self.values[TENANT_ID].is_some() {
+    fn tenant(&self, is_sent: bool) -> Result<TenantId, BadEvent> {
+        if self.values[TENANT_ID].is_some() || !is_sent {
             return Ok(TenantId::new(self.text(TENANT_ID)?)?);
         }
         let key = self.text(PK)?;
@@ -232,12 +234,17 @@ impl<'a> EventFields<'a> {
         TenantId::new(tenant).map_err(|bad| BadEvent::Id { field: "PK", problem: bad.problem })
     }
 
-    /// What the event is about: as its fields say, or its key, or its app.
-    fn entity(&self, app: &AppName) -> Result<Entity, BadEvent> {
-        if self.values[ENTITY_ID].is_some() || self.values[ENTITY_TYPE].is_some() {
+    /// What the event is about: as its fields say, or, of a sender's, its key or its app.
+    fn entity(&self, app: Option<&AppName>) -> Result<Entity, BadEvent> {
+        let fields = || {
             let kind = EntityType::new(self.text(ENTITY_TYPE)?)?;
-            return Ok(Entity { kind, id: EntityId::new(self.text(ENTITY_ID)?)? });
-        }
+            Ok(Entity { kind, id: EntityId::new(self.text(ENTITY_ID)?)? })
+        };
+        let Some(app) =
+            app.filter(|_| self.values[ENTITY_ID].is_none() && self.values[ENTITY_TYPE].is_none())
+        else {
+            return fields();
+        };
         if self.values[GSI1PK].is_none() {
             return Ok(Entity { kind: EntityType::trusted("APP"), id: EntityId::trusted(app.as_str()) });
         }
